@@ -1,7 +1,7 @@
 /** The card of an answer in a page of somebody else. In: its address. Out: the HTML to paste. */
 
 /** Pixels that the first lines of an answer take. */
-const HEIGHT = 280;
+const HEIGHT = 380;
 
 export function cardOf(address: string): string {
   const made = document.createElement('iframe');

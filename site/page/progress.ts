@@ -76,7 +76,7 @@ export class ProgressView {
 
   end(text: string): void {
     this.step(text);
-    byId('q-best-name', HTMLElement).textContent = 'Best plan';
+    byId('q-best-name', HTMLElement).textContent = 'Best plan, without overlap';
     byId('q-stop', HTMLElement).hidden = true;
     byId('q-chart', HTMLElement).hidden = true;
   }

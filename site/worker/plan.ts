@@ -141,7 +141,7 @@ function stagesTask(named: PlanRequest, pipeline: AskedPipeline, graph: Graph) {
 }
 
 /** Rows of the first screen that stand above the form. */
-const FIRST = ['step time', 'memory'];
+const FIRST = ['do', 'step time', 'memory'];
 
 /** The plan in short, and its first lines. */
 function screenOf(
@@ -163,9 +163,11 @@ function screenOf(
   const how = { ...found, isMicrobatch: pipeline !== undefined };
   const details = planSummary(model.graph, plan, recipes, { ...settings, found: how });
   const stages = pipeline === undefined ? [] : [pipelineText(pipeline)];
-  const first = rows.flatMap(({ label, texts: [text = ''] }) =>
-    FIRST.includes(label) ? [{ label: label.charAt(0).toUpperCase() + label.slice(1), text }] : [],
-  );
+  const first = rows.flatMap(({ label, texts }) => {
+    if (!FIRST.includes(label)) return [];
+    const text = label === 'do' ? texts.join('; ') : (texts[0] ?? '');
+    return [{ label: label.charAt(0).toUpperCase() + label.slice(1), text }];
+  });
   const step = { label: 'Step time', text: secondsText(pipeline?.seconds ?? 0) };
   return {
     text: [screenText(rows), ...stages, details].join('\n\n'),

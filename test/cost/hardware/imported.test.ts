@@ -94,9 +94,82 @@ test('older versions without root and group are read, and the file may name the 
     { group: 'inter', devices: 2, collective: 'all_reduce', bytes: [1_048_576] },
   ]);
   expect((made.collectiveTable as { seconds: number[] }[])[0].seconds[0]).toBeCloseTo(100.5e-6, 12);
-  expect(() => importHardware([file('log.txt', old)], 'dgx-v100')).toThrow(
+});
+
+test('a test that nothing names is known by its bandwidths where they are those of one test alone', () => {
+  const unnamed = (text: string): string => text.replace(/^.*_perf.*\n/gm, '');
+  const { file: made, told } = importHardware([file('log.txt', unnamed(REDUCE))]);
+  expect(made.collectiveTable).toMatchObject([{ collective: 'all_reduce', devices: 8 }]);
+  expect(told[0]).toBe('log.txt: its test is not named; its bandwidths are those of all_reduce.');
+  // An all_gather and an alltoall have the same.
+  expect(() => importHardware([file('log.txt', unnamed(GATHER))])).toThrow(
     /does not name its test/,
   );
+});
+
+/** Lines as a host of NVIDIA/nccl-tests#256 and one of NVIDIA/nccl#1357 print them. */
+const TREE = (host: string): string =>
+  `
+[1,0]<stdout>:${host}:4254:4327 [5] NCCL INFO NCCL version 2.21.5+cuda12.4
+${host}:4254:4327 [5] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ibp25s0:10.20.0.120<0>
+${host}:4254:4327 [5] NCCL INFO Using network IBext
+${host}:4254:4327 [5] NCCL INFO === System : maxBw 48.0 totalBw 370.8 ===
+${host}:4254:4327 [5] NCCL INFO CPU/0-0 (1/2/-1)
+${host}:4254:4327 [5] NCCL INFO + PCI[0.2] - PCI/0-65000 (104c823200000000)
+${host}:4254:4327 [5] NCCL INFO              + PCI[48.0] - NIC/0-67000
+${host}:4254:4327 [5] NCCL INFO                            + NET[50.0] - NET/0-c (0/d4f9fc0003ae6d94/1/50.000000)
+${host}:4254:4327 [5] NCCL INFO              + PCI[48.0] - GPU/0-68000 (8)
+${host}:4254:4327 [5] NCCL INFO                            + NVL[370.8] - NVS/0-0
+${host}:4254:4327 [5] NCCL INFO              + PCI[48.0] - GPU/0-6b000 (9)
+${host}:4254:4327 [5] NCCL INFO                            + NET[50.0] - NET/0-d (0/d2cb190003c288a0/1/50.000000)
+`;
+
+test('a log of NCCL gives devices and cards of a host, and the rate of their ports', () => {
+  const { file: made, told } = importHardware(
+    [file('nccl.log', TREE('a') + TREE('b'))],
+    'dgx-h200',
+  );
+  const cluster = loadCluster(JSON.stringify(made));
+  expect(cluster.devicesPerHost).toBe(2);
+  expect(cluster.inter.bytesPerSecond).toBe(50e9);
+  // Ports promise a rate: the share of it that a collective gets is the design's.
+  expect(cluster.inter.efficiency).toBe(loadCluster('dgx-h200').inter.efficiency);
+  expect(cluster.sources).toMatchObject({
+    devicesPerHost: 'log of NCCL, nccl.log',
+    inter: 'ports of the network cards, log of NCCL, nccl.log',
+  });
+  expect(told).toEqual([
+    'nccl.log: 2 devices in a host, 2 network cards, network IBext, NCCL 2.21.5+cuda12.4.',
+    'A device has 50.00 GB/s between hosts, by the ports of 1 network card; ib_write_bw measures what they give.',
+  ]);
+  // What a card was measured to give wins.
+  const both = importHardware([file('ib.txt', RATE), file('nccl.log', TREE('a'))], 'dgx-h200');
+  expect(loadCluster(JSON.stringify(both.file)).sources.inter).toBe(
+    'bandwidth of a network card, ib.txt',
+  );
+});
+
+test('a log without a topology counts the devices that ranks state, and says that sockets are slow', () => {
+  const rank = (k: number): string =>
+    `qh100-gpu${k >> 1}:4936${k}:49416 [${k & 1}] NCCL INFO ncclCommInitRank comm 0x55d9 rank ${k} nranks 4 cudaDev ${k & 1} - Init START\n` +
+    `qh100-gpu${k >> 1}:4936${k}:49416 [${k & 1}] NCCL INFO Using network Socket\n`;
+  const { file: made, told } = importHardware(
+    [file('log.txt', [0, 1, 2, 3].map(rank).join(''))],
+    'dgx-h100',
+  );
+  expect(made.devicesPerHost).toBe(2);
+  expect(made.inter).toBeUndefined();
+  expect(told[0]).toBe(
+    'log.txt: 2 devices in a host, network Socket. Sockets are slower than the network cards of a base design: give its times, too.',
+  );
+  const first =
+    'h1:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0\n';
+  expect(importHardware([file('one.txt', first)], 'dgx-a100-80gb').file.devicesPerHost).toBe(8);
+  // Lines of NCCL between those of a test are read with it.
+  const mixed = importHardware([file('all.txt', first + REDUCE)]);
+  expect(mixed.file).toMatchObject({ devicesPerHost: 8, collectiveTable: [{ devices: 8 }] });
+  const nothing = 'h1:1:2 [0] NCCL INFO cudaDriverVersion 12040\n';
+  expect(() => importHardware([file('x.txt', nothing)], 'dgx-h100')).toThrow(/neither devices/);
 });
 
 test('several tests in one file are several rows; what plans lack and wrong values are left out and said', () => {

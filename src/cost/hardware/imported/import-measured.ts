@@ -1,8 +1,8 @@
 /**
  * Makes a cluster file of what people have measured already: output of nccl-tests, the matrix of
- * `nvidia-smi topo -m`, runs of `ib_write_bw`, calibrations, tables of collectives and cluster
- * files, each found by its content. What was measured takes the place of what is published in the
- * base design, and each figure says which file it is from.
+ * `nvidia-smi topo -m`, logs of NCCL, runs of `ib_write_bw`, calibrations, tables of collectives
+ * and cluster files, each found by its content. What was measured takes the place of what is
+ * published in the base design, and each figure says which file it is from.
  */
 
 import { ShardwrightError } from '../../../errors.ts';
@@ -11,6 +11,7 @@ import { countedText } from '../../../units.ts';
 import { parseCalibration } from '../calibration.ts';
 import { type CollectiveRow, collectiveRowKey, parseCollectiveTable } from '../collective-table.ts';
 import { loadCluster } from '../load-cluster.ts';
+import { isNcclLog, readNcclLog } from './nccl-log.ts';
 import { isNcclTests, readNcclTests } from './nccl-tests.ts';
 import { isPerftest, readPerftest } from './perftest.ts';
 import { isTopologyMatrix, readTopologyMatrix } from './topology-matrix.ts';
@@ -51,6 +52,8 @@ class Import {
   private devices: number | undefined;
   private cards: number | undefined;
   private readonly rates: { readonly rate: number; readonly name: string }[] = [];
+  /** The rate of a card's port, which is no measurement. */
+  private ports: { readonly rate: number; readonly name: string } | undefined;
 
   constructor(private readonly base: string | undefined) {}
 
@@ -62,7 +65,10 @@ class Import {
         { file: name },
       );
     if (text.trimStart().startsWith('{')) this.addJson(name, text);
-    else if (isNcclTests(text)) this.addTests(name, text);
+    else if (isNcclTests(text)) {
+      this.addTests(name, text);
+      if (isNcclLog(text)) this.addLog(name, text, false);
+    } else if (isNcclLog(text)) this.addLog(name, text, true);
     else if (isTopologyMatrix(text)) this.addMatrix(name, text);
     else if (isPerftest(text)) this.addRate(name, text);
     else if (/^\s*Group\s+Size\s+Collective\b/.test(text))
@@ -74,8 +80,8 @@ class Import {
       throw new ShardwrightError('E_CLUSTER', 'the file is of no form that is read', {
         file: name,
         hint:
-          'give output of nccl-tests, nvidia-smi topo -m or ib_write_bw, a calibration, a table ' +
-          'of collectives or a cluster file.',
+          'give output of nccl-tests, nvidia-smi topo -m or ib_write_bw, a log of NCCL, a ' +
+          'calibration, a table of collectives or a cluster file.',
       });
   }
 
@@ -131,6 +137,37 @@ class Import {
     );
   }
 
+  private addLog(name: string, text: string, isAlone: boolean): void {
+    const { devices, cards, bytesPerSecond: rate, network, version } = readNcclLog(text);
+    if (devices === undefined && cards === undefined && network === undefined) {
+      if (!isAlone) return;
+      throw new ShardwrightError('E_CLUSTER', 'the log has neither devices, cards nor a network', {
+        file: name,
+        hint:
+          'keep the lines from the start of the program on; ' +
+          'NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH prints them.',
+      });
+    }
+    if (devices !== undefined) {
+      this.devices = devices;
+      this.sources.devicesPerHost = `log of NCCL, ${name}`;
+    }
+    if (devices !== undefined && cards !== undefined) this.cards = cards / devices;
+    if (rate !== undefined && cards !== undefined) this.ports = { rate, name };
+    const facts = [
+      ...(devices === undefined ? [] : [`${countedText(devices, 'device')} in a host`]),
+      ...(cards === undefined ? [] : [`${countedText(cards, 'network card')}`]),
+      ...(network === undefined ? [] : [`network ${network}`]),
+      ...(version === undefined ? [] : [`NCCL ${version}`]),
+    ];
+    this.told.push(
+      `${name}: ${facts.join(', ')}.` +
+        (network === 'Socket'
+          ? ' Sockets are slower than the network cards of a base design: give its times, too.'
+          : ''),
+    );
+  }
+
   private addRate(name: string, text: string): void {
     const { bytesPerSecond, device, isBidirectional } = readPerftest(text, name);
     this.rates.push({ rate: bytesPerSecond, name });
@@ -146,10 +183,19 @@ class Import {
     const { cards = 1 } = this;
     const change: Record<string, unknown> = {};
     if (this.devices !== undefined) change.devicesPerHost = this.devices;
+    const inter = typeof base.inter === 'object' ? base.inter : {};
+    if (this.rates.length === 0 && this.ports !== undefined) {
+      const perDevice = this.ports.rate * cards;
+      change.inter = { ...inter, bytesPerSecond: perDevice };
+      this.sources.inter = `ports of the network cards, log of NCCL, ${this.ports.name}`;
+      this.told.push(
+        `A device has ${(perDevice / 1e9).toFixed(2)} GB/s between hosts, by the ports of ` +
+          `${countedText(cards, 'network card')}; ib_write_bw measures what they give.`,
+      );
+    }
     if (this.rates.length > 0) {
       const rates = this.rates.map(({ rate }) => rate).sort((a, b) => a - b);
       const rate = rates[(rates.length - 1) >> 1];
-      const inter = typeof base.inter === 'object' ? base.inter : {};
       change.inter = { ...inter, bytesPerSecond: rate * cards, efficiency: 1 };
       const names = this.rates.map(({ name }) => name).join(', ');
       this.sources.inter = `bandwidth of a network card, ${names}`;

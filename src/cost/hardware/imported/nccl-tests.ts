@@ -46,6 +46,9 @@ interface Run {
   device: string | undefined;
   readonly times: Map<number, number>;
   wrong: number;
+  /** The last row's bandwidth of the bus over that of the algorithm, and what it reduces by. */
+  factor: number;
+  reduction: string;
 }
 
 /**
@@ -66,7 +69,9 @@ export function readNcclTests(text: string, file: string): NcclTests {
 }
 
 function rowOf(run: Run, file: string, told: string[]): CollectiveRow | undefined {
-  const name = run.kind ?? nameIn(file);
+  const name = run.kind ?? nameIn(file) ?? nameByFactor(run);
+  if (run.kind === undefined && nameIn(file) === undefined && name !== undefined)
+    told.push(`${file}: its test is not named; its bandwidths are those of ${name}.`);
   if (name === undefined)
     throw new ShardwrightError('E_COLLECTIVES', 'the file does not name its test', {
       file,
@@ -99,6 +104,18 @@ function rowOf(run: Run, file: string, told: string[]): CollectiveRow | undefine
   };
 }
 
+/**
+ * The test that reduces on no root and whose bandwidths are this far apart: 2 (n - 1) / n for an
+ * all_reduce, (n - 1) / n for a reduce_scatter. Tests that only move data share their factors.
+ */
+function nameByFactor({ ranks, factor, reduction }: Run): string | undefined {
+  const n = ranks.size;
+  if (n < 2 || !reduction.endsWith(' -1') || reduction.startsWith('none')) return undefined;
+  const isNear = (wanted: number): boolean => Math.abs(factor / wanted - 1) < 0.02;
+  if (isNear((2 * (n - 1)) / n)) return 'all_reduce';
+  return isNear((n - 1) / n) ? 'reduce_scatter' : undefined;
+}
+
 /** The name of the last test that a text names. */
 function nameIn(text: string): string | undefined {
   return [...text.matchAll(NAME)].at(-1)?.[1];
@@ -113,6 +130,7 @@ function runsOf(lines: readonly string[], file: string): Run[] {
     const run: Run = {
       ...{ kind: named, ranks: new Set<number>(), hosts: new Set<string>() },
       ...{ device: undefined, times: new Map<number, number>(), wrong: 0 },
+      ...{ factor: 0, reduction: 'none' },
     };
     runs.push(run);
     columns = undefined;
@@ -171,4 +189,8 @@ function readRow(
   // `#wrong` counts values; the `error` of older versions is the largest difference.
   if (columns.includes('#wrong') && wrong > 0) run.wrong++;
   else run.times.set(bytes, micros * MICRO);
+  const word = (name: string): string | undefined => words[columns.indexOf(name)];
+  const [bus, algorithm] = [Number(word('busbw')), Number(word('algbw'))];
+  if (algorithm > 0.5) run.factor = bus / algorithm;
+  run.reduction = `${word('redop') ?? 'none'} ${word('root') ?? '-1'}`;
 }
