@@ -109,6 +109,8 @@ class CallLister {
   readonly values: Value[] = [];
   /** Values of a node by result; one of them for views. */
   private readonly valuesOf = new Map<string, readonly number[]>();
+  /** Values of the constants of XLA, by what they state and the body that they stand in. */
+  private readonly constants = new Map<string, readonly number[]>();
 
   constructor(
     private readonly metas: ReturnType<typeof tensorMetas>,
@@ -137,8 +139,12 @@ class CallLister {
           ? source[index]
           : source?.[0];
       this.valuesOf.set(node.name, [chosen ?? -1]);
-    } else if (this.table.get(node.target)?.cls === 'view' && source !== undefined)
-      this.valuesOf.set(node.name, [source[0]]);
+    } else if (this.table.get(node.target)?.cls === 'view' && source !== undefined) {
+      // A barrier hands on each of its operands.
+      const each = node.type.kind === 'tuple' && node.type.items.length === operands.length;
+      const seen = each ? operands.map((name) => this.valueOf(name) ?? -1) : [source[0]];
+      this.valuesOf.set(node.name, seen);
+    }
     // A carry, or the meeting of branches: no kernel makes it where it stands.
     else if (this.inLine?.loops.isMark(node.name) === true)
       this.valuesOf.set(node.name, [this.made(tensorMeta(node.type), -1)]);
@@ -152,14 +158,25 @@ class CallLister {
     const names =
       known === undefined ? operands : tensorInputs(known.record, node.args, node.kwargs);
     const types = node.type.kind === 'tuple' ? node.type.items : [node.type];
+    const phase = this.phaseOf(node);
+    const number = this.isXla ? statedNumber(node) : undefined;
+    const stated = number === undefined ? undefined : `${phase}:${number}`;
+    const same = stated === undefined ? undefined : this.constants.get(stated);
+    if (same !== undefined) {
+      // XLA has equal constants once (`hlo_cse.cc`).
+      this.valuesOf.set(node.name, same);
+      this.calls.push({ node, at, form: undefined, own: NO_TRAFFIC, phase, uses: [], results: [] });
+      return;
+    }
     const results = types.map((type) => this.made(tensorMeta(type), this.calls.length));
     this.valuesOf.set(node.name, results);
+    if (stated !== undefined) this.constants.set(stated, results);
     this.calls.push({
       node,
       at,
       form: known && loopForm(known.record, known.ctx),
       own: known && ownTraffic(known.record, known.ctx),
-      phase: this.phaseOf(node),
+      phase,
       uses: names.map((name) => this.use(name)),
       results,
     });
@@ -188,6 +205,17 @@ class CallLister {
       bytes: count * DTYPE_BYTES[meta.dtype],
     };
   }
+}
+
+/** The traffic of what stands once for several calls. */
+const NO_TRAFFIC: CallTraffic = { inputs: [], outputs: [0], kernels: 0 };
+
+/** The number and the type of a constant that is one number throughout. */
+function statedNumber({ target, args, type }: Node): string | undefined {
+  if (target !== 'stablehlo.constant' || Array.isArray(args[0])) return undefined;
+  return JSON.stringify([args, type], (_, value: unknown) =>
+    typeof value === 'number' || typeof value === 'bigint' ? `${value}` : value,
+  );
 }
 
 /** An operand that is not a tensor. */

@@ -38,4 +38,16 @@ describe('the rounds of random bits', () => {
       });
     },
   );
+
+  test('four words, the length of a row of rotations, begin with the three of a shorter draw', () => {
+    const { stablehlo, args, results } = programs['random-fold'];
+    const graph = importGraph(stablehlo.replaceAll('tensor<3x', 'tensor<4x'), { infer });
+    const written = plannable(graph, table);
+    expect(loops(plannable(graph, table, 'scans'))).toBeGreaterThan(0);
+    expect(loops(written)).toBe(0);
+    const input = fromList([4], [...args[0].values, 0], 'f32');
+    const [found] = evaluateGraph(table, written, [input]).outputs as NDArray[];
+    const drawn = found.toArray().slice(0, 3);
+    drawn.forEach((v, k) => expect(v).toBeCloseTo(results[0].values[k], 5));
+  });
 });

@@ -132,6 +132,50 @@ describe('kernels of XLA', () => {
     ]);
   });
 
+  // `hlo_cse.cc` has equal constants once; a scatter needs what it writes over in memory.
+  test('equal constants that scatters write over are written once', () => {
+    const rows = 'tensor<64xf32>';
+    const scatter = (name: string, over: string): string =>
+      `${name} = "stablehlo.scatter"(${over}, %i, %u) <{scatter_dimension_numbers = ` +
+      '#stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], ' +
+      'index_vector_dim = 1>}> ({\n    ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n' +
+      '      stablehlo.return %b : tensor<f32>\n    }) : ' +
+      `(${rows}, tensor<4x1xi32>, tensor<4xf32>) -> ${rows}`;
+    const wide = (name: string, of: string): string =>
+      `${name} = stablehlo.broadcast_in_dim ${of}, dims = [] : (tensor<f32>) -> ${rows}`;
+    const graph = program(
+      '%i: tensor<4x1xi32>, %u: tensor<4xf32>',
+      `%4 : ${rows}`,
+      '%c = stablehlo.constant dense<0.0> : tensor<f32>',
+      '%d = stablehlo.constant dense<0.0> : tensor<f32>',
+      wide('%0', '%c'),
+      wide('%1', '%d'),
+      scatter('%2', '%0'),
+      scatter('%3', '%1'),
+      `%4 = stablehlo.add %2, %3 : ${rows}`,
+    );
+    const traffic = compiledTraffic(graph, TABLE);
+    expect(['c', 'd'].map((name) => traffic.get(name)?.kernels)).toEqual([1, 0]);
+  });
+
+  test('a kernel does not read, behind a barrier, what waits for it', () => {
+    const square = 'tensor<64x64xf32>';
+    const product = (name: string, a: string, b: string): string =>
+      `${name} = stablehlo.dot_general ${a}, ${b}, contracting_dims = [1] x [0] : ` +
+      `(${square}, ${square}) -> ${square}`;
+    const graph = program(
+      `%x: ${square}, %w: ${square}`,
+      `%4 : ${square}`,
+      `%0 = stablehlo.exponential %x : ${square}`,
+      product('%1', '%0', '%w'),
+      `%2:2 = stablehlo.optimization_barrier %x, %1 : ${square}, ${square}`,
+      product('%3', '%2#1', '%w'),
+      `%4 = stablehlo.multiply %3, %0 : ${square}`,
+    );
+    const bytes = 64 * 64 * 4;
+    expect(kernels(graph)).toEqual([`_0: ${2 * bytes}`, `_4: ${3 * bytes}`]);
+  });
+
   test('rows are updated in place', () => {
     const graph = program(
       `%x: ${ROWS}, %u: tensor<1x128xf32>, %i: tensor<i32>`,

@@ -38,7 +38,6 @@ const UNARY: Readonly<Record<string, string>> = {
   cos: 'cosine',
   tan: 'tan',
   tanh: 'tanh',
-  logistic: 'logistic',
   exp: 'exponential',
   expm1: 'exponential_minus_one',
   log: 'log',
@@ -58,8 +57,7 @@ const UNARY: Readonly<Record<string, string>> = {
   clz: 'count_leading_zeros',
 };
 const CHLO = (
-  'erf erfc erf_inv lgamma digamma asin acos sinh cosh asinh acosh atanh square conj ' +
-  'bessel_i1e'
+  'erf erfc erf_inv lgamma digamma asin acos sinh cosh asinh acosh atanh conj ' + 'bessel_i1e'
 ).split(' ');
 const BINARY: Readonly<Record<string, string>> = {
   add: 'add',
@@ -103,11 +101,60 @@ const power: Lower = (b, e) => {
   b.emit(e, 'stablehlo.power', [b.stretched(x, shapeOf(e)), converted]);
 };
 
+/**
+ * Pairs of values that are multiplied for a power: value 0 is the base, value `i` the product of
+ * pair `i - 1`, and the last one the power.
+ */
+function productsOf(exponent: number): [number, number][] {
+  const pairs: [number, number][] = [];
+  let [square, power] = [0, -1];
+  for (let rest = exponent; rest > 0;) {
+    if (rest % 2 === 1) power = power < 0 ? square : pairs.push([power, square]);
+    rest = Math.floor(rest / 2);
+    if (rest > 0) square = pairs.push([square, square]);
+  }
+  return pairs;
+}
+
+/**
+ * Products of squares, as JAX writes a power of a whole number (`_integer_pow` of
+ * `jax/_src/lax/lax.py`, JAX 0.10.2); a negative power is the reciprocal.
+ */
 const integerPower: Lower = (b, e) => {
   const y = b.int(e, 'y');
+  const type = tensorType(dtypeOf(e), shapeOf(e));
+  const values = [b.stretched(operand(b, e), shapeOf(e))];
+  const pairs = productsOf(Math.abs(y)).map(([i, j]) => (): [ValueRef, ValueRef] => [
+    itemAt(values, i),
+    itemAt(values, j),
+  ]);
+  const last = y > 0 ? pairs.pop() : undefined;
+  for (const pair of pairs) values.push(b.helper('stablehlo.multiply', pair(), {}, type));
+  const made = itemAt(values, values.length - 1);
+  const one = (): ValueRef => b.constant(1, dtypeOf(e), shapeOf(e));
+  if (last !== undefined) b.emit(e, 'stablehlo.multiply', last());
+  else if (y < 0) b.emit(e, 'stablehlo.divide', [one(), made]);
+  else b.emit(e, 'stablehlo.convert', [y === 0 ? one() : made, dtypeArg(dtypeOf(e))]);
+};
+
+/** A square, written as JAX lowers it. */
+const square: Lower = (b, e) => {
   const x = b.stretched(operand(b, e), shapeOf(e));
-  if (y === 2) b.emit(e, 'stablehlo.multiply', [x, x]);
-  else b.emit(e, 'stablehlo.power', [x, b.constant(y, dtypeOf(e), shapeOf(e))]);
+  b.emit(e, 'stablehlo.multiply', [x, x]);
+};
+
+/**
+ * `1 / (1 + exp(-x))`, as JAX lowers it (`logistic_impl` of `jax/_src/lax/lax.py`, JAX 0.10.2), so
+ * that both texts of a program have the same calls.
+ */
+const logistic: Lower = (b, e) => {
+  const type = tensorType(dtypeOf(e), shapeOf(e));
+  const x = b.stretched(operand(b, e), shapeOf(e));
+  const one = b.constant(1, dtypeOf(e), shapeOf(e));
+  const negative = b.helper('stablehlo.negate', [x], {}, type);
+  const power = b.helper('stablehlo.exponential', [negative], {}, type);
+  const sum = b.helper('stablehlo.add', [one, power], {}, type);
+  b.emit(e, 'stablehlo.divide', [one, sum]);
 };
 
 /** `select_n which a b`: the first case means false. */
@@ -400,6 +447,8 @@ const table = new Map<string, Lower>([
   ['convert_element_type', identity],
   ['pow', power],
   ['integer_pow', integerPower],
+  ['square', square],
+  ['logistic', logistic],
   ['select_n', selectN],
   ['exp2', exp2],
   ['round', round],

@@ -34,20 +34,21 @@ export function unrollDraws(graph: Graph, table: OperatorTable): Graph {
  */
 function isThreefry(node: Node, { step, maxTrips }: WhileForm): boolean {
   if (getOwn(node.kwargs, 'trips') !== TRIPS || maxTrips !== undefined) return false;
+  const returned = step.outputs.map(({ value }) => value);
+  // Four words that are drawn have the shape of a row, too: only rows return as they were taken.
   const rows = step.nodes.filter(
-    ({ kind, type }) =>
+    ({ kind, name, type }) =>
       kind === 'placeholder' &&
       type.kind === 'tensor' &&
       type.dtype === 'u32' &&
       type.shape.length === 1 &&
-      type.shape[0] === ROUNDS,
+      type.shape[0] === ROUNDS &&
+      returned.includes(name),
   );
-  const returned = step.outputs.map(({ value }) => value);
   const count = (target: string): number =>
     step.nodes.filter((each) => each.target === target).length;
   return (
     rows.length === 2 &&
-    rows.every(({ name }) => returned.includes(name)) &&
     ['stablehlo.shift_left', 'stablehlo.shift_right_logical', 'stablehlo.xor'].every(
       (target) => count(target) === ROUNDS,
     )
