@@ -25,6 +25,7 @@ from .folder import Plan, load
 from .loading import placed_like, replace_states
 from .module import take_over, uncompiled
 from .optimizers import hand_over
+from .own_rows import adopt_rows
 from .placements import as_dtensor, part_of, placements
 from .precision import precision_of
 from .programs import Programs, Settings
@@ -112,6 +113,8 @@ def parallelize(
     check_weights(model, device_mesh)
     _distribute(model, opened, device_mesh, here)
     adopt(device_mesh)
+    if inputs != "whole":
+        adopt_rows(device_mesh)
     above = opened.folder.parent / "plan.json"
     record = opened.capture or {}
     settings = Settings(

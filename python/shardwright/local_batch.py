@@ -15,6 +15,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from .errors import MismatchError
+from .loading import whole_of
 
 
 class LocalBatch:
@@ -128,4 +129,5 @@ class _Mean(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return gradient / ctx.parts, None
+        # Of a loss that a penalty on parameters was added to it is a DTensor.
+        return whole_of(gradient) / ctx.parts, None

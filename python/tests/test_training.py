@@ -782,6 +782,15 @@ def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> N
     F.cross_entropy(bench.model(rows)[0].flatten(0, 1), y[mine].flatten()).backward()
     F.cross_entropy(bench.plain(everything)[0].flatten(0, 1), y.flatten()).backward()
     facts["the gradient of own rows"] = same(rows.grad, everything.grad[mine] * world)
+    for one in bench.both:
+        one.zero_grad()
+    (F.cross_entropy(bench.model(x[mine])[0].flatten(0, 1), y[mine].flatten()) + bench.model.fc.weight.square().sum()).backward()
+    (F.cross_entropy(bench.plain(x)[0].flatten(0, 1), y.flatten()) + bench.plain.fc.weight.square().sum()).backward()
+    pairs = zip(bench.model.parameters(), bench.plain.parameters(), strict=True)
+    facts["a penalty beside the loss of rows"] = all(same(a.grad, b.grad) for a, b in pairs)
+    with torch.no_grad():
+        facts["a part of the model on rows"] = same(bench.model.fc(x[mine]), bench.plain.fc(x)[mine])
+    facts["a part that records"] = refused(lambda: bench.model.fc(x[mine]))
     asked = bench.model(rows)[0].sum()
     facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(asked, rows, create_graph=True))
 
@@ -861,6 +870,7 @@ REFUSALS = {
     "random": ["E_RANDOM Draws draws from random in forward"],
     "a step too early": ["optimizer.step(): E_ACCUMULATE the gradients of passes under no_sync() are not reduced", "reduce_gradients"],
     "a transform": ["E_TRANSFORM a transform of torch.func sees the rows of one rank", 'inputs="whole"'],
+    "a part that records": ['inputs="local": E_GRADIENT aten.', "meets a parameter and rows of this rank outside of forward"],
     "gradients of gradients": ["backward: E_GRADIENT a gradient with create_graph=True", 'inputs="whole"', "in forward"],
     "gradients of gradients of former weights": ["backward: E_GRADIENT a parameter or an input was changed after the call"],
     "other sums": ["reduce_dtype: E_DTYPE gradients are summed in float32 or in param_dtype, not in torch.float64"],
