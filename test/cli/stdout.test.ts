@@ -64,14 +64,14 @@ describe('stdout on a full disk', () => {
   );
 
   it('of help and of a short answer is the same', () => {
-    for (const args of [['--help'], ['hardware', 'list']]) {
+    for (const args of FULL ? [['--help'], ['hardware', 'list']] : [['hardware', 'list']]) {
       const run = full([...COMMAND, ...args]);
       expect([args, run.status]).toEqual([args, 2]);
       expect(run.stderr).toContain('E_IO cannot write the answer to stdout: ENOSPC');
     }
   });
 
-  it('with stderr there as well still ends with its code and the files', () => {
+  it.runIf(FULL)('with stderr there as well still ends with its code and the files', () => {
     const device = openSync('/dev/full', 'w');
     const folder = join(root, 'both');
     expect(full(plan(folder), device).status).toBe(2);

@@ -21,7 +21,11 @@ it('the comparison with DTensor gives a reason for each rule that is not ours', 
 
 it('a page of the gallery is well-formed, and the list repeats its answer', async () => {
   const page = PAGES.find(({ name }) => name === 'compare-llama-tiny')!;
-  const html = await galleryPage(page);
+  // The program of a few operators is compared in a tenth of the time.
+  const few = 'test/fixtures/torch/mlp-loss/joint.expanded.txt.gz';
+  const make = page.make.map((word) => (word.includes('llama-tiny') ? few : word));
+  expect(make).toContain(few);
+  const html = await galleryPage({ ...page, make });
   expect(checkHtml(html)).toEqual([]);
   const list = await galleryList(new Map([[page.name, html]]));
   expect(list.match(/^## /gm)).toHaveLength(1);

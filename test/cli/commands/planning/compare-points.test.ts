@@ -3,6 +3,7 @@ import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
 
+import { planningScreenText } from '../../../../src/report/text/planning-screen.ts';
 import type { Planning } from '../../../../src/sweep/planning/planning.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
@@ -87,7 +88,8 @@ describe('compare with lists', () => {
     expect(spend?.tokens).toBeLessThanOrEqual(Math.max(...tokens) * (1 + 1e-9));
     for (const { run: r } of planning.points)
       expect(r?.carbonTonnes).toBeCloseTo((r?.energyMegawattHours ?? 0) * 0.35, 9);
-    const { out } = await cli(...ASKED, ...asked);
+    // What is printed without --json; first-screens.test.ts runs it.
+    const out = planningScreenText(planning);
     expect(out).toMatch(/MWh \([\d.]+\s+kW\), [\d.]+\s+t of\s+CO2/);
     expect(out).toMatch(/answer +in 30\.0 days: \d+ devices of dgx-h100/);
     expect(out).toMatch(/for 1,000 USD: [\d.]+B tokens on \d+ devices of dgx-h100/);
@@ -146,7 +148,8 @@ describe('compare with lists', () => {
       '--price',
       '4USD',
     ];
-    const { points } = await JSON_OF(...two);
+    const planning = await JSON_OF(...two);
+    const { points } = planning;
     expect(points.map((p) => [p.cluster, p.devices])).toEqual([
       ['dgx-h100', 16],
       ['dgx-b200', 8],
@@ -157,8 +160,7 @@ describe('compare with lists', () => {
       4,
       9,
     );
-    const { out } = await cli(...ASKED, ...two);
-    expect(out).toMatch(/cheapest: 8 devices of dgx-b200, [\d,]+ USD/);
+    expect(planningScreenText(planning)).toMatch(/cheapest: 8 devices of dgx-b200, [\d,]+ USD/);
     const equal = await JSON_OF(
       '--cluster',
       'dgx-h100',
