@@ -21,12 +21,13 @@ NEEDS = {
     "lightning_fit": "lightning",
     "titan": "torchtitan",
 }
-EVERYWHERE = ("gan", "nanogpt")
 #: Scripts whose kind another one stands for where not all are asked.
 LONG = {
-    *("codebook", "diffusion", "distill", "dpo", "dqn", "grpo", "lstm", "mae", "packed", "penalties", "ppo", "seq2seq", "vae"),
+    *("codebook", "diffusion", "distill", "dpo", "dqn", "grpo", "lstm", "mae", "packed", "penalties", "ppo", "seq2seq", "simclr", "vae"),
 }
 FULL = bool(os.environ.get("SHARDWRIGHT_FULL"))
+#: Scripts that are also run alone and on four processes.
+EVERYWHERE = ("gan", "nanogpt") if FULL else ("nanogpt",)
 #: Processes and recipe of each launch; 0 processes: without a launcher.
 LAUNCHES = {"alone": (0, None), "two": (2, "fsdp"), "four": (4, None)}
 ASKED = [name for name in NAMES if FULL or name not in LONG]
