@@ -13,6 +13,7 @@ import type { Equation } from '../text/syntax.ts';
 import { COLLECTIVES } from './collectives.ts';
 import { INDEXING } from './indexing.ts';
 import { MATRICES } from './linalg.ts';
+import { raggedProduct } from './ragged.ts';
 import { RANDOM } from './random.ts';
 import { REDUCTIONS } from './reductions.ts';
 import { WINDOWS } from './windows.ts';
@@ -532,6 +533,7 @@ const table = new Map<string, Lower>([
   ],
   ['top_k', (b, e) => void b.emit(e, 'chlo.top_k', [b.value(operand(b, e))], { k: b.int(e, 'k') })],
   ['dot_general', dotGeneral],
+  ['ragged_dot_general', raggedProduct],
   ['conv_general_dilated', convolution],
   ...INDEXING,
   ...COLLECTIVES,
