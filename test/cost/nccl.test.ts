@@ -316,6 +316,7 @@ describe('the preset nccl', () => {
   const meshes = [mesh(2, 8), mesh(16, 8), mesh(64, 4), mesh(8, 2, 4), mesh(128), mesh(3, 8)];
 
   test('monotone at all powers of two and one byte beside, 512 B to 4 GiB', () => {
+    const falls: string[] = [];
     for (const cluster of clusters)
       for (const m of meshes) {
         const model = collectiveModel('nccl', cluster, m);
@@ -328,14 +329,13 @@ describe('the preset nccl', () => {
             for (let k = 9; k <= 32; k++)
               for (const bytes of [2 ** k - 1, 2 ** k, 2 ** k + 1]) {
                 const seconds = model.seconds(kind, bytes, dims);
-                expect(seconds, `${cluster.id} ${m.text} ${kind} ${bytes}`).toBeGreaterThanOrEqual(
-                  before,
-                );
+                if (!(seconds >= before)) falls.push(`${cluster.id} ${m.text} ${kind} ${bytes}`);
                 before = seconds;
               }
             expect(before).toBeLessThan(60);
           }
       }
+    expect(falls).toEqual([]);
   });
 
   test('the literal preset falls at powers of two over several nodes, where its ramps step; never inside one', () => {

@@ -121,13 +121,29 @@ export function programHash(text: string): string {
   return createHash('sha256').update(bodies.join('')).digest('hex');
 }
 
+/** Plans of one question are made once: several tests read them. */
+const made = new Map<string, Promise<RunningPlan[]>>();
+
 /** The optimum of a model on a mesh, and the recipes that it admits among those that are named. */
-export async function runningPlans(
+export function runningPlans(
   model: string,
   mesh: string,
   known: readonly string[],
   request: Partial<PlanRequest> = {},
   order?: OrderOptions['order'],
+): Promise<RunningPlan[]> {
+  const key = JSON.stringify([model, mesh, known, request, order]);
+  const plans = made.get(key) ?? newPlans(model, mesh, known, request, order);
+  made.set(key, plans);
+  return plans;
+}
+
+async function newPlans(
+  model: string,
+  mesh: string,
+  known: readonly string[],
+  request: Partial<PlanRequest>,
+  order: OrderOptions['order'],
 ): Promise<RunningPlan[]> {
   const table = builtinOperators();
   const graph = TRACED[model]?.() ?? captured(model);

@@ -4,6 +4,7 @@ import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph, type Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
+import { FULL } from '../support/full.ts';
 import { answerKey, KEY_DTYPES, type KeyType, packed, text } from './fixtures.ts';
 
 const table = builtinOperators();
@@ -15,10 +16,10 @@ const MODELS = [
   'convnet',
   'llama-tiny',
   'llama3-8b-2l',
-  'llama3-8b-32l',
   'gpt2-2l',
-  'gpt2-12l',
   'bert-base',
+  // Those of 2 layers for longer.
+  ...(FULL ? ['llama3-8b-32l', 'gpt2-12l'] : []),
 ];
 
 describe('import with the built-in operators', () => {

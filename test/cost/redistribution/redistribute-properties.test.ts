@@ -114,7 +114,7 @@ describe('redistributions on random meshes', () => {
         expect(plan.text.endsWith(space.get(to).orderedText)).toBe(true);
         check(plan, space, mesh, shape);
       }),
-      { numRuns: FULL ? 800 : 300 },
+      { numRuns: FULL ? 800 : 150 },
     );
   });
 
@@ -129,7 +129,7 @@ describe('redistributions on random meshes', () => {
         const detour = planner.seconds(type, a, b) + planner.seconds(type, b, c);
         expect(planner.seconds(type, a, c)).toBeLessThanOrEqual(detour);
       }),
-      { numRuns: FULL ? 3000 : 1000 },
+      { numRuns: FULL ? 3000 : 400 },
     );
   });
 

@@ -15,6 +15,7 @@ import {
 } from '../../../src/graph/types.ts';
 import { setOwn, tensorType } from '../../../src/graph/value.ts';
 import { binaryText } from '../../support/binary-text.ts';
+import { FULL } from '../../support/full.ts';
 
 /** Canonical text with every construct: it must come back unchanged. */
 const CANONICAL = `swgraph 1
@@ -177,7 +178,8 @@ describe('graph text', () => {
 
   test('every prefix of a text is refused with line and column, or by a rule', () => {
     const whole = CANONICAL.trimEnd().length;
-    for (let end = 0; end < whole; end++) {
+    // Every third prefix, every one with SHARDWRIGHT_FULL.
+    for (let end = 0; end < whole; end += FULL ? 1 : 3) {
       const error = failure(CANONICAL.slice(0, end));
       expect(error.code, `prefix of ${end}`).toBe('E_GRAPH_PARSE');
       expect(error.details.position?.column, `prefix of ${end}`).toBeGreaterThan(0);
@@ -198,7 +200,7 @@ describe('graph text', () => {
           expect((error as ShardwrightError).code).toMatch(/^E_GRAPH_(PARSE|LINT)$/);
         }
       }),
-      { numRuns: 3000, seed: 6 },
+      { numRuns: FULL ? 3000 : 750, seed: 6 },
     );
   });
 
@@ -340,7 +342,7 @@ describe('round trip', () => {
         expect(again).toEqual(g);
         expect(printGraph(again)).toBe(printed);
       }),
-      { numRuns: 500, seed: 7 },
+      { numRuns: FULL ? 500 : 170, seed: 7 },
     );
   });
 

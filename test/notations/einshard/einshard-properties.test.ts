@@ -17,6 +17,7 @@ import {
   parseEinshard,
   type RightElement,
 } from '../../../src/notations/einshard/syntax.ts';
+import { FULL } from '../../support/full.ts';
 
 const NAMES = ['a', 'b', 'B', '_', 'ab', 'xyz', 'é', '字', 'Ω_m'];
 const space = (n: number): fc.Arbitrary<string> =>
@@ -133,7 +134,7 @@ describe('einshard text', () => {
         expect(read.right.map((e, i) => text.startsWith(right[i], e.at))).not.toContain(false);
         expect(read.left.length + read.right.length).toBe(left.length + right.length);
       }),
-      { numRuns: 500 },
+      { numRuns: FULL ? 500 : 170 },
     );
   });
 });
@@ -169,7 +170,7 @@ describe('who holds what', () => {
           });
         }
       }),
-      { numRuns: 300 },
+      { numRuns: FULL ? 300 : 100 },
     );
   });
 
@@ -187,7 +188,7 @@ describe('who holds what', () => {
           ),
         );
       }),
-      { numRuns: 300 },
+      { numRuns: FULL ? 300 : 100 },
     );
   });
 
@@ -203,7 +204,7 @@ describe('who holds what', () => {
         );
         expect(einshardOnMesh(text, mesh, shape).placements.length).toBe(mesh.rank);
       }),
-      { numRuns: 300 },
+      { numRuns: FULL ? 300 : 100 },
     );
   });
 });

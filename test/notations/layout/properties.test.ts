@@ -33,6 +33,7 @@ import {
   logicalProduct,
   rakedProduct,
 } from '../../../src/notations/layout/product.ts';
+import { FULL } from '../../support/full.ts';
 import {
   checkCoalesced,
   checkComplement,
@@ -160,9 +161,9 @@ describe('properties on random layouts', () => {
         expect(compatible(b.shape, result.shape)).toBe(true);
         checkComposed(a, b, result, o);
       }),
-      { numRuns: 2000, seed: 7 },
+      { numRuns: FULL ? 2000 : 500, seed: 7 },
     );
-    expect(results).toBeGreaterThan(300);
+    expect(results).toBeGreaterThan(FULL ? 300 : 75);
   });
 
   test('modes that carry into each other are refused', () => {
@@ -209,7 +210,7 @@ describe('properties on random layouts', () => {
         for (let i = 0; i < bound; i++) expect(reached.has(i)).toBe(true);
         if (moving.size === a.size) checkComplement(a, bound, result, o);
       }),
-      { numRuns: 1000, seed: 7 },
+      { numRuns: FULL ? 1000 : 250, seed: 7 },
     );
     expect(results).toBeGreaterThan(200);
   });
@@ -238,7 +239,7 @@ describe('properties on random layouts', () => {
         expect(values(tiledDivide(a, b), 'colex')).toEqual(values(result, 'colex'));
         expect(values(flatDivide(a, b), 'colex')).toEqual(values(result, 'colex'));
       }),
-      { numRuns: 2000, seed: 7 },
+      { numRuns: FULL ? 2000 : 500, seed: 7 },
     );
     expect(results).toBeGreaterThan(100);
     expect(over).toBeGreaterThan(20);
@@ -295,7 +296,7 @@ describe('properties on random layouts', () => {
         for (const other of [blockedProduct(a, b), rakedProduct(a, b)])
           expect(ascending(values(other, 'colex'))).toEqual(ascending(values(result, 'colex')));
       }),
-      { numRuns: 1000, seed: 7 },
+      { numRuns: FULL ? 1000 : 250, seed: 7 },
     );
     expect(results).toBeGreaterThan(100);
   });
@@ -337,7 +338,7 @@ describe('properties on random layouts', () => {
         while (held.has(n)) n++;
         if (held.size === va.length) expect(result.size).toBe(n);
       }),
-      { numRuns: 500 },
+      { numRuns: FULL ? 500 : 125 },
     );
   });
 
@@ -356,7 +357,7 @@ describe('properties on random layouts', () => {
         expect(va.map((x) => vl[x])).toEqual(va.map((_, i) => i));
         checkLeftInverse(a, result, o);
       }),
-      { numRuns: 1000, seed: 7 },
+      { numRuns: FULL ? 1000 : 250, seed: 7 },
     );
     expect(results).toBeGreaterThan(200);
   });

@@ -4,6 +4,7 @@ import type { Graph } from '../../../src/graph/types.ts';
 import { graphFlops } from '../../../src/ops/flops.ts';
 import { joinForwardBackward } from '../../../src/passes/autodiff/from-parts.ts';
 import { forwardPart } from '../../../src/passes/dead-code.ts';
+import { FULL } from '../../support/full.ts';
 import { graphOf, signature, table } from '../joint-support.ts';
 
 /** The 18 pairs of halves, with the work of their joint graphs. */
@@ -15,21 +16,24 @@ const PAIRS: readonly (readonly [string, string, number])[] = [
   ['resnet18', '', 170_374_594_560],
   ['vit-tiny', '', 122_290_053_120],
   ['bert-base', '', 1_372_789_407_744],
-  ['gpt2-12l', '', 7_154_178_195_456],
   ['gpt2-2l', '', 0],
   ['llama-tiny', '', 44_564_992],
   ['mixtral-tiny', '', 54_198_784],
   ['mixtral-tiny-grouped', '', 54_198_784],
   ['llama3-8b-2l', '', 102_220_222_169_088],
   ['llama3-8b-2l', '_inductor', 102_220_221_644_800],
-  ['llama3-8b-32l', '', 860_883_245_334_528],
   ['hop-cond-joint', '', 0],
   ['hop-map-joint', '', 0],
   ['hop-scan-joint', '', 0],
 ];
+/** Those of 2 layers for longer. */
+const DEEP: typeof PAIRS = [
+  ['gpt2-12l', '', 7_154_178_195_456],
+  ['llama3-8b-32l', '', 860_883_245_334_528],
+];
 
 describe('joining the forward and backward halves', () => {
-  test.each(PAIRS)('%s%s', (model, kind, flops) => {
+  test.each(FULL ? [...PAIRS, ...DEEP] : PAIRS)('%s%s', (model, kind, flops) => {
     const joined = joinForwardBackward(
       graphOf(model, `forward${kind}`),
       graphOf(model, `backward${kind}`),
