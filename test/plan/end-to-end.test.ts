@@ -14,6 +14,7 @@ import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import { trace } from '../../src/trace/trace.ts';
+import { FULL } from '../support/full.ts';
 import { DATA, program, squares } from './end-to-end-models.ts';
 import { planFor, TABLE } from './support.ts';
 
@@ -179,6 +180,9 @@ const WHY_GREEDY: Readonly<Record<string, string>> = {
   llama_dp2tp4: 'as llama_tp4, with the residual cut along the batch by both mesh dims',
 };
 
+/** Programs whose numbers are computed with `SHARDWRIGHT_FULL=1` alone: llama_dp2tp4 has both cuts. */
+const ALIKE = ['llama_tp4', 'llama_dp4'];
+
 describe('end-to-end programs of DTensor from the same placements', () => {
   const more: string[] = [];
   test.each(names)(
@@ -195,6 +199,7 @@ describe('end-to-end programs of DTensor from the same placements', () => {
         expect(WHY_MORE[name], JSON.stringify(ours)).toBeDefined();
         expect(plan.objective.communicationSeconds * 1e6).toBeLessThan(least(r));
       }
+      if (!FULL && ALIKE.includes(name)) return;
       // Loss, gradients and every value between are those of one process.
       const verified = verify(graphOf(r.model), plan, { table: TABLE });
       expect(verified.mismatches).toEqual([]);

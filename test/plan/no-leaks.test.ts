@@ -10,10 +10,10 @@ import { FULL } from '../support/full.ts';
 const MEMORY_BYTES = (2 * 1024 * 4096 * 16) / 8;
 const CASES = [
   ['x=8', 'nccl'],
-  ['x=2,y=4', 'dtensor'],
   ['x=32,y=8', 'autoparallel'],
   ...(FULL
     ? ([
+        ['x=2,y=4', 'dtensor'],
         ['x=8', 'alpha-beta'],
         ['x=32,y=8', 'nccl'],
         ['x=8', 'dtensor'],

@@ -274,51 +274,54 @@ function ask(model: ModelName, devices: number): SweepQuestion {
   };
 }
 
-describe('programs of data ranks: free placements against those of the recipes, in the same prices', () => {
-  const all = MODELS.flatMap((model) =>
-    (
-      [
-        [1, 8],
-        [8, 1],
-        [2, 4],
-      ] as const
-    ).map(([cp, tp]) => ({ model, cp, tp })),
-  );
-  const sampled = all.filter(({ model, tp }) => model === 'llama-3.1-8b' && tp === 8);
-  it.for(FULL ? all : sampled)(
-    '$model, cp $cp, tp $tp',
-    { timeout: 600_000 },
-    async ({ model, cp, tp }, { annotate }) => {
-      const solver = new CoreSolver(ask(model, 512), TABLE);
-      const sizes = { pp: 1, dp_replicate: 1, dp_shard: 64, cp, tp, ep: 1 };
-      const kind = { mode: 'fsdp', context: 'cp', sequenceParallel: true } as const;
-      const data = {
-        sizes,
-        mode: 'fsdp',
-        context: 'cp',
-        once: false,
-        microbatches: 8,
-        visible: { microbatch: 1, step: 1 },
-      } as const;
-      const seconds = async (own: LayoutKind): Promise<number> => {
-        const priced = await solver.price({ ...coreRequest(sizes, own, 1), data });
-        if (priced.status === 'refused') throw new Error(priced.reason);
-        if (own.free === true)
-          expect(priced.core.proof).toMatchObject({ status: 'optimal', gap: 0 });
-        return priced.core.shallowSeconds;
-      };
-      const free = await seconds({ ...kind, free: true });
-      const zoo: number[] = [];
-      for (const context of cp > 1 ? (['cp', 'ulysses'] as const) : (['cp'] as const))
-        for (const sequenceParallel of tp > 1 ? [true, false] : [true])
-          zoo.push(await seconds({ ...kind, context, sequenceParallel }));
-      for (const each of zoo) expect(free).toBeLessThanOrEqual(each * (1 + 1e-9));
-      await annotate(
-        `${model} cp ${cp} tp ${tp}: ${zoo.length} plans, free ${(free / Math.min(...zoo)).toFixed(4)} of the best`,
-      );
-    },
-  );
-});
+// test/sweep/sweep.test.ts says so of a small model in every run.
+describe.runIf(FULL)(
+  'programs of data ranks: free placements against those of the recipes, in the same prices',
+  () => {
+    const all = MODELS.flatMap((model) =>
+      (
+        [
+          [1, 8],
+          [8, 1],
+          [2, 4],
+        ] as const
+      ).map(([cp, tp]) => ({ model, cp, tp })),
+    );
+    it.for(all)(
+      '$model, cp $cp, tp $tp',
+      { timeout: 600_000 },
+      async ({ model, cp, tp }, { annotate }) => {
+        const solver = new CoreSolver(ask(model, 512), TABLE);
+        const sizes = { pp: 1, dp_replicate: 1, dp_shard: 64, cp, tp, ep: 1 };
+        const kind = { mode: 'fsdp', context: 'cp', sequenceParallel: true } as const;
+        const data = {
+          sizes,
+          mode: 'fsdp',
+          context: 'cp',
+          once: false,
+          microbatches: 8,
+          visible: { microbatch: 1, step: 1 },
+        } as const;
+        const seconds = async (own: LayoutKind): Promise<number> => {
+          const priced = await solver.price({ ...coreRequest(sizes, own, 1), data });
+          if (priced.status === 'refused') throw new Error(priced.reason);
+          if (own.free === true)
+            expect(priced.core.proof).toMatchObject({ status: 'optimal', gap: 0 });
+          return priced.core.shallowSeconds;
+        };
+        const free = await seconds({ ...kind, free: true });
+        const zoo: number[] = [];
+        for (const context of cp > 1 ? (['cp', 'ulysses'] as const) : (['cp'] as const))
+          for (const sequenceParallel of tp > 1 ? [true, false] : [true])
+            zoo.push(await seconds({ ...kind, context, sequenceParallel }));
+        for (const each of zoo) expect(free).toBeLessThanOrEqual(each * (1 + 1e-9));
+        await annotate(
+          `${model} cp ${cp} tp ${tp}: ${zoo.length} plans, free ${(free / Math.min(...zoo)).toFixed(4)} of the best`,
+        );
+      },
+    );
+  },
+);
 
 // test/sweep/sweep.test.ts says so of a small model in every run.
 describe.runIf(FULL)(

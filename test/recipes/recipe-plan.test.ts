@@ -6,6 +6,7 @@ import { afterAll, expect, it } from 'vitest';
 
 import { importGraph, shard, verify } from '../../src/index.ts';
 import { cli, fixture } from '../cli/support.ts';
+import { FULL } from '../support/full.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'recipe-plan-'));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -17,7 +18,9 @@ it('each recipe that is priced beside a plan can be had as a plan of that price'
   const { recipes } = await planOf(mlp);
   const priced = recipes.filter((one) => one.status === 'priced');
   expect(priced.length).toBeGreaterThan(3);
-  for (const { name, seconds, choice } of priced) {
+  for (const [i, { name, seconds, choice }] of priced.entries()) {
+    // Every second one in every run: each is beside all others, which are priced again.
+    if (!FULL && i % 2 === 1) continue;
     const found = await planOf({ ...mlp, recipe: name });
     expect(found.choice).toEqual(choice);
     expect(found.plan.objective.seconds).toBeCloseTo(seconds, 12);
