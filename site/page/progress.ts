@@ -17,6 +17,7 @@ export class ProgressView {
   begin(): void {
     this.moments = [];
     byId('q-best-name', HTMLElement).textContent = 'Best plan so far';
+    byId('q-bound-name', HTMLElement).textContent = 'No plan takes less than';
     byId('q-progress', HTMLElement).hidden = false;
     byId('q-stop', HTMLElement).hidden = false;
     for (const id of ['q-fault', 'q-numbers', 'q-first', 'q-chart'])
@@ -76,7 +77,8 @@ export class ProgressView {
 
   end(text: string): void {
     this.step(text);
-    byId('q-best-name', HTMLElement).textContent = 'Best plan, without overlap';
+    byId('q-bound-name', HTMLElement).textContent = 'No plan has a smaller sum than';
+    byId('q-best-name', HTMLElement).textContent = 'Sum of compute and communication';
     byId('q-stop', HTMLElement).hidden = true;
     byId('q-chart', HTMLElement).hidden = true;
   }

@@ -172,7 +172,7 @@ describe('a plan', () => {
   it('stands above the form, and dims when the question after it fails', async () => {
     const { page } = await site.open(SMALL, { viewport: { width: 390, height: 844 } });
     await answered(page);
-    expect(await text(page, '#q-best-name')).toBe('Best plan, without overlap');
+    expect(await text(page, '#q-best-name')).toBe('Sum of compute and communication');
     expect(await text(page, '#q-first')).toMatch(/^Do\s+cut .*\s+Step time\s+[\d.]+ [mµ]?s /s);
     const box = await page.locator('#q-best').boundingBox();
     expect(box!.y).toBeLessThan(844);

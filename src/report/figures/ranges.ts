@@ -1,7 +1,18 @@
 /** Draws options as bars with their ranges, the recommended one marked, as an SVG figure. */
 
 import { h, type Markup } from '../markup.ts';
-import { bottomAxis, chart, clipTo, label, line, linear, px, rect, type Scale } from './chart.ts';
+import {
+  bottomAxis,
+  chart,
+  clipTo,
+  label,
+  leftTitle,
+  line,
+  linear,
+  px,
+  rect,
+  type Scale,
+} from './chart.ts';
 
 /** A bar: its value, and the range around it where measured runs tell. */
 export interface RangeBar {
@@ -11,11 +22,11 @@ export interface RangeBar {
   readonly isRecommended: boolean;
 }
 
-const [WIDTH, LEFT, RIGHT, TOP, STEP] = [560, 230, 530, 14, 34];
-/** Pixels of a name: the type of this figure is larger than that of others. */
-const NAME = (LEFT - 16) / 1.15;
+const [WIDTH, LEFT, RIGHT, TOP, STEP] = [460, 40, 436, 14, 50];
+/** Pixels of the word beside the name of the recommended option. */
+const MARK = 100;
 
-/** One bar below another, from zero; `what` names the axis. */
+/** One bar below another, from zero, each below its name; `what` names the axis. */
 export function rangeFigure(
   bars: readonly RangeBar[],
   what: string,
@@ -34,34 +45,31 @@ export function rangeFigure(
       isFluid: true,
     },
     bottomAxis(x, TOP, bottom, text),
-    bars.map((bar, k) => {
-      const y = TOP + STEP * k + 7;
-      const { name, value, band, isRecommended } = bar;
-      const kind = `range ${isRecommended ? 'chosen' : ''}`;
-      return [
-        label(LEFT - 10, y + 14, clipTo(name, NAME), {
-          anchor: 'end',
-          ...(isRecommended ? { class: 'strong' } : {}),
-        }),
-        rect(LEFT, y, x.at(value) - LEFT, STEP - 14, kind, words(bar, text)),
-        ...(isRecommended ? [recommendedMark(bar, x, y + 15)] : []),
-        ...(band === null ? [] : whisker(x.at(band[0]), x.at(band[1]), y + (STEP - 14) / 2)),
-      ];
-    }),
+    leftTitle('option', TOP, bottom),
+    bars.map((bar, k) => barOf(bar, TOP + STEP * k, x, text)),
     label((LEFT + RIGHT) / 2, bottom + 44, what, { anchor: 'middle' }),
   );
 }
 
-/** Pixels of the word beside the recommended bar. */
-const MARK = 100;
-
-/** In the bar where the range leaves room for the word, else behind bar and range. */
-function recommendedMark({ value, band }: RangeBar, x: Scale, y: number): Markup {
-  const free = x.at(Math.min(value, band?.[0] ?? value)) - LEFT;
-  const end = x.at(Math.max(value, band?.[1] ?? value));
-  return free >= MARK || end + MARK > WIDTH
-    ? label(LEFT + 8, y, 'recommended', { class: 'ontask' })
-    : label(end + 10, y, 'recommended', { class: 'strong' });
+function barOf(bar: RangeBar, top: number, x: Scale, text: (value: number) => string): Markup[] {
+  const { name, value, band, isRecommended } = bar;
+  const room = (RIGHT - LEFT - (isRecommended ? MARK : 0)) / 1.15;
+  const [y, height] = [top + 20, STEP - 30];
+  return [
+    label(LEFT + 4, top + 14, clipTo(name, room), isRecommended ? { class: 'strong' } : {}),
+    ...(isRecommended
+      ? [label(RIGHT, top + 14, 'recommended', { anchor: 'end', class: 'strong' })]
+      : []),
+    rect(
+      LEFT,
+      y,
+      x.at(value) - LEFT,
+      height,
+      `range ${isRecommended ? 'chosen' : ''}`,
+      words(bar, text),
+    ),
+    ...(band === null ? [] : whisker(x.at(band[0]), x.at(band[1]), y + height / 2)),
+  ];
 }
 
 function words({ name, value, band }: RangeBar, text: (value: number) => string): string {
