@@ -83,6 +83,9 @@ function show(next: View): void {
   }
   for (const part of document.querySelectorAll<HTMLElement>('main [data-views]'))
     part.hidden = !(part.dataset.views ?? '').split(' ').includes(view);
+  const isTuned = view === 'tune';
+  input('q-batch').placeholder = isTuned ? 'that of the file' : 'one a device';
+  input('q-sequence').placeholder = isTuned ? 'that of the file' : "4096, or the model's";
   byId('q-progress', HTMLElement).hidden ||= byId('q-step', HTMLElement).textContent === '';
   byId('q-answer', HTMLElement).hidden = view !== shownFor;
   if (view === 'program') void program.open();

@@ -10,6 +10,7 @@ import {
   importOnDemand,
   inferBy,
   modelEntry,
+  parseMesh,
   parseModelConfig,
   readModelConfig,
   ShardwrightError,
@@ -80,7 +81,8 @@ function built(
     table: table(),
     training: true,
     ...defined({
-      batch: count('batch', question.batch),
+      // One sequence a device, as the command takes it.
+      batch: count('batch', question.batch) ?? parseMesh(question.mesh).size,
       seq: count('sequence', question.sequence),
       layers: count('layers', question.layers),
     }),

@@ -186,7 +186,7 @@ export function reportOf(input: ReportInput): Report {
     warnings: [
       ...(isChecked ? [] : [NOT_CHECKED]),
       ...warningsOf(plan),
-      ...meshWarnings(plan, cluster, graph),
+      ...meshWarnings(analysis.pipeline === null ? plan : ofStages(plan), cluster, graph),
     ],
     missing: missingOf(analysis, graph),
     run: {
@@ -244,6 +244,12 @@ function tokensOf(graph: Graph): number | null {
 const NOT_CHECKED =
   'The plan was not checked against its graph and its request: its seconds and its proof are ' +
   'only claims.';
+
+/** The plan without its budget, which is that of the devices of all stages together. */
+function ofStages({ mesh, nodes, request }: Plan): Pick<Plan, 'mesh' | 'nodes' | 'request'> {
+  const { memoryBytes: _, ...own } = request;
+  return { mesh, nodes, request: own };
+}
 
 function warningsOf({ memory, proof, request, cluster }: Plan): string[] {
   const out: string[] = [];

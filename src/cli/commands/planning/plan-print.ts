@@ -34,7 +34,11 @@ export function printPlan(
   const { request, options, io } = task;
   const { plan, serial, recipes, overlap, ends, pipeline, steps } = found;
   const { graph, cluster } = serial.prepared.model;
-  const warnings = meshWarnings(plan, cluster, graph);
+  // All stages together have the memory of as many devices: what was asked is that of one.
+  const { memoryBytes: ofAll, ...own } = plan.request;
+  const memoryBytes = task.stages === undefined ? ofAll : task.stages.asked.request.memoryBytes;
+  const asked = { ...own, ...defined({ memoryBytes }) };
+  const warnings = meshWarnings({ ...plan, request: asked }, cluster, graph);
   for (const warning of warnings) io.stderr(`warning: ${warning}\n`);
   if (options.emit !== undefined) {
     const typed = strictProgram(serial.prepared.question.program, plan, { table: task.table });
