@@ -79,6 +79,13 @@ const entries = [
 ];
 
 /**
+ * The place of a module where a bundle of somebody else has none to give: one of CommonJS, which
+ * esbuild makes for Node by default, has an empty `import.meta`.
+ */
+const PLACE =
+  'import.meta.url ?? "file:///" + (typeof __filename === "string" ? encodeURI(__filename) : "")';
+
+/**
  * A linked module still finds data and worker files where tsc wrote it.
  *
  * @type {import('esbuild').Plugin}
@@ -93,7 +100,7 @@ const ownPlace = {
       return {
         contents: text.replaceAll(
           'import.meta.url',
-          `new URL(${JSON.stringify(from)}, import.meta.url).href`,
+          `new URL(${JSON.stringify(from)}, ${PLACE}).href`,
         ),
       };
     });

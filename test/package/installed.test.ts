@@ -109,30 +109,36 @@ describe('the tarball', () => {
     });
   });
 
-  it('plans from a bundle for Node, whose data travels with it', async () => {
-    installed.write(
-      'bundled.mjs',
-      "import { input, parameter, shard, trace } from 'shardwright';",
-      'const inputs = { x: input([64, 32]), w: parameter([32, 16]) };',
-      'const graph = trace(({ x, w }) => x.matmul(w), inputs);',
-      "const { plan } = await shard(graph, { mesh: 'dp=2,tp=2', cluster: 'dgx-h100' });",
-      'console.log(plan.proof.status);',
-    );
-    const elsewhere = mkdtempSync(join(tmpdir(), 'shardwright-bundle-'));
-    const outfile = join(elsewhere, 'bundled.mjs');
-    const { warnings } = await build({
-      entryPoints: [join(installed.folder, 'bundled.mjs')],
-      outfile,
-      bundle: true,
-      format: 'esm',
-      platform: 'node',
-      external: ['typescript'],
-      logLevel: 'silent',
-    });
-    const run = installed.run(process.execPath, outfile);
-    rmSync(elsewhere, { recursive: true });
-    expect([warnings, run]).toEqual([[], { code: 0, out: 'optimal\n', err: '' }]);
-  });
+  it.each([
+    ['esm', 'mjs'],
+    ['cjs', 'cjs'],
+  ] as const)(
+    'plans from a bundle for Node as %s, whose data travels with it',
+    async (format, end) => {
+      installed.write(
+        'bundled.mjs',
+        "import { input, parameter, shard, trace } from 'shardwright';",
+        'const inputs = { x: input([64, 32]), w: parameter([32, 16]) };',
+        'const graph = trace(({ x, w }) => x.matmul(w), inputs);',
+        "shard(graph, { mesh: 'dp=2,tp=2', cluster: 'dgx-h100' }).then(({ plan }) =>",
+        '  console.log(plan.proof.status));',
+      );
+      const elsewhere = mkdtempSync(join(tmpdir(), 'shardwright-bundle-'));
+      const outfile = join(elsewhere, `bundled.${end}`);
+      const { warnings } = await build({
+        entryPoints: [join(installed.folder, 'bundled.mjs')],
+        outfile,
+        bundle: true,
+        format,
+        platform: 'node',
+        external: ['typescript'],
+        logLevel: 'silent',
+      });
+      const run = installed.run(process.execPath, outfile);
+      rmSync(elsewhere, { recursive: true });
+      expect([warnings, run]).toEqual([[], { code: 0, out: 'optimal\n', err: '' }]);
+    },
+  );
 
   it('has types that a strict program compiles with, libraries checked', () => {
     installed.write(
