@@ -314,15 +314,23 @@ class ParameterPlacer {
     );
     if (stored !== undefined) this.taken.set(flow.results[n][0], codes);
     if (stored !== undefined || !isView(entry)) return;
+    const leaves = this.leftBy(set, codes);
+    if (leaves !== undefined) this.taken.set(flow.results[n][0], leaves);
+  }
+
+  /**
+   * The codes of a view whose input has these codes; undefined where there are several: a class
+   * token that is expanded to the batch is whole or cut with it, and is no weight any more.
+   */
+  private leftBy(set: StrategySet, codes: readonly number[]): readonly number[] | undefined {
+    const { space } = this.model;
+    const leaves = new Map<string, readonly number[]>();
     for (let a = 0; a < set.count; a++) {
-      if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
-      const out = set.specs[a * width + 1];
-      this.taken.set(
-        flow.results[n][0],
-        codes.map((_, d) => space.kindAt(out, d)),
-      );
-      break;
+      if (!codes.every((code, d) => space.kindAt(set.specs[a * 2], d) === code)) continue;
+      const left = codes.map((_, d) => space.kindAt(set.specs[a * 2 + 1], d));
+      leaves.set(left.join(), left);
     }
+    return leaves.size === 1 ? [...leaves.values()][0] : undefined;
   }
 
   private codesOf(role: WeightRole, shape: readonly number[]): ParameterCodes {

@@ -68,6 +68,27 @@ graph @g {
     ]);
   });
 
+  it('a weight that is expanded to the batch and joined to the data does not keep the batch whole', async () => {
+    // A class token before the patches, as ViT has it. So few rows cost nothing: a plan of one
+    // gather, with everything after it whole, has the least sum.
+    const graph = parseGraph(`swgraph 1
+graph @g {
+  in %token: f32[1, 1, 6] parameter "token"
+  in %w: f32[6, 6] parameter "w"
+  in %x: f32[4, 3, 6] input "x"
+  %e = aten.expand.default(%token, [4, 1, 6]): f32[4, 1, 6]
+  %c = aten.cat.default([%e, %x], 1): f32[4, 4, 6]
+  %v = aten.view.default(%c, [16, 6]): f32[16, 6]
+  %y = aten.mm.default(%v, %w): f32[16, 6]
+  out %y output 0
+}
+`);
+    const plan = await recipePlan(graph, 'x=4', ['data']);
+    const placed = new Map(plan.nodes.map(({ name, outputs }) => [name, outputs[0]]));
+    for (const name of ['c', 'v', 'y']) expect(placed.get(name), name).toBe('S(0)');
+    expect(collectives(plan)).toEqual({});
+  });
+
   it('FSDP over a mesh dim outside Megatron stores the tensor cut first, so that one all-gather undoes it', async () => {
     const plan = await recipePlan('peers/block-256', 'x=32,y=8', ['fsdp', 'tensor']);
     const placement = Object.fromEntries(plan.parameters.map((p) => [p.name, p.placement]));
