@@ -59,8 +59,6 @@ export interface ProductRole {
   /** Columns of the products that run in the same kernel, this one's among them; and their rows. */
   readonly columns?: number;
   readonly rows?: number;
-  /** See `Product.isSplit`. */
-  readonly isSplit?: boolean;
   /**
    * Attention reads keys and values from a cache; `latent`: values are channels of keys, so that
    * one read serves both.
@@ -94,7 +92,7 @@ export function matrixCall(
     count: count / kernels,
     flops: flops / share,
     bytes: storedBytes(product, dtype, role, software) / share,
-    ...defined({ isSplit: role.isSplit, isFilled: software.splitsProducts }),
+    ...defined({ isFilled: software.splitsProducts }),
   };
   const narrow = role.narrow === true ? software.narrowUnit : undefined;
   const narrowPeak = narrow === undefined ? undefined : cluster.peakFlopsPerSecond[narrow];

@@ -20,12 +20,9 @@ export interface Product {
   /** Operands and results of all of them. */
   readonly bytes: number;
   /**
-   * Multiprocessors that have no tile share the inner dim of the others' (split-K), where a side is
-   * narrower than a tile. Constants were fitted on runs without such products but those of routers,
-   * which count on whole waves.
+   * Multiprocessors that have no tile share the inner dim of the others' (split-K), however wide the
+   * sides are (`StepSoftware.splitsProducts`).
    */
-  readonly isSplit?: boolean;
-  /** The same wherever multiprocessors have no tile (`StepSoftware.splitsProducts`). */
   readonly isFilled?: boolean;
 }
 
@@ -45,13 +42,14 @@ interface MatrixUnit {
  * the clocks of a long step.
  */
 export function productSeconds(
-  { rows, columns, count, flops, bytes, isSplit = false, isFilled = false }: Product,
+  { rows, columns, count, flops, bytes, isFilled = false }: Product,
   { cluster, peak, clockTime: hot, unit }: MatrixUnit,
   { tailShare, tailMean }: FittedConstants,
 ): number {
   const side = Math.min(rows, columns);
-  const isNarrow = (isSplit || isFilled) && side < NARROWEST_TILE;
-  // A side that is narrower than a tile is padded to one.
+  // A side that is narrower than a tile is padded to one, and the inner dim is split over the
+  // multiprocessors that have no tile: libraries have such kernels for thin products.
+  const isNarrow = side < NARROWEST_TILE;
   const padded = isNarrow ? (flops * NARROWEST_TILE) / side : flops;
   const isWhole = isNarrow || (isFilled && !fillsWave(rows, columns, count, cluster.accelerator));
   const waves = isWhole ? 1 : tailFactor(rows, columns, count, cluster.accelerator);

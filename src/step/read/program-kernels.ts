@@ -181,11 +181,8 @@ function productRoles(
   const together = new Map<string, number[]>();
   graph.nodes.forEach(({ meta }, i) => {
     if (!isProduct(i)) return;
-    if (ADAPTER.test(meta.path ?? '')) {
-      // Adapters stay in 16 bits, in kernels of their own.
-      roles.set(i, { isSplit: true });
-      return;
-    }
+    // Adapters stay in 16 bits, in kernels of their own.
+    if (ADAPTER.test(meta.path ?? '')) return;
     const inLayer = unit[i] > 0 && unit[i] < units.count - 1;
     roles.set(i, { narrow: inLayer, weight: operands(i).some((r) => weight[r] === 1) });
     if (!software.fusedProjections || !inLayer || sizes(i).length !== 2) return;
