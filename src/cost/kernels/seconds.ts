@@ -20,8 +20,8 @@ export interface Product {
   /** Operands and results of all of them. */
   readonly bytes: number;
   /**
-   * Multiprocessors that have no tile share the inner dim of the others' (split-K), however wide the
-   * sides are (`StepSoftware.splitsProducts`).
+   * Multiprocessors that have no tile share the inner dim of the others' (split-K), however wide
+   * the sides are (`StepSoftware.splitsProducts`).
    */
   readonly isFilled?: boolean;
 }
