@@ -388,6 +388,21 @@ describe('steps that hold', () => {
     );
   });
 
+  it('a bound is at most one above the limit by which values were deleted', () => {
+    // The first variable costs 6, 4 + 4 or 9, whatever the second one is: the optimum is 6. The
+    // limit 5 deletes the 6 and the 9, each of which is above it alone, and leaves 4 + 4.
+    const pair = build({
+      unary: [
+        [6, 4, 0],
+        [0, 0],
+      ],
+      edges: [[0, 1, [0, 0, 4, 4, 9, 9]]],
+    });
+    expect(bruteForce(pair).objective).toBe(6);
+    const steps = [STEP.prune, 0, STEP.support];
+    expect(verdictOf(pair, { steps, lists: [[5]] })).toEqual({ accepted: true, bound: 6n });
+  });
+
   it('steps where nothing is left say nothing, and are steps all the same', () => {
     // No choice costs 0 or less.
     const nothing = [STEP.prune, 0];
