@@ -13,7 +13,7 @@ import type { Equation } from '../text/syntax.ts';
 import { COLLECTIVES } from './collectives.ts';
 import { INDEXING } from './indexing.ts';
 import { MATRICES } from './linalg.ts';
-import { raggedProduct } from './ragged.ts';
+import { raggedProduct } from './ragged-product.ts';
 import { RANDOM } from './random.ts';
 import { REDUCTIONS } from './reductions.ts';
 import { WINDOWS } from './windows.ts';
@@ -57,9 +57,10 @@ const UNARY: Readonly<Record<string, string>> = {
   population_count: 'popcnt',
   clz: 'count_leading_zeros',
 };
-const CHLO = (
-  'erf erfc erf_inv lgamma digamma asin acos sinh cosh asinh acosh atanh conj ' + 'bessel_i1e'
-).split(' ');
+const CHLO =
+  'erf erfc erf_inv lgamma digamma asin acos sinh cosh asinh acosh atanh conj bessel_i1e'.split(
+    ' ',
+  );
 const BINARY: Readonly<Record<string, string>> = {
   add: 'add',
   add_any: 'add',
