@@ -5,16 +5,13 @@
 
 import { keptScoreBytes, type StepSystem } from '../../cost/kernels/call.ts';
 import type { Optimizer } from '../../cost/memory/state-bytes.ts';
-import { movedType } from '../../cost/redistribution/pricing.ts';
 import { internalError } from '../../errors.ts';
 import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
-import { valueBytes } from '../../graph/value.ts';
 import { isPartialCode } from '../../mesh/sharding/space.ts';
-import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { Routes } from '../../plan/choice/routes.ts';
-import type { Model, Use } from '../../plan/model/model.ts';
+import type { Model } from '../../plan/model/model.ts';
 import { localCall } from '../../plan/model/node-costs.ts';
 import { type Checkpoint, modulesOf, POLICIES, programPart } from '../checkpoints.ts';
 import {
@@ -26,22 +23,16 @@ import {
   type DataExtra,
   type PassSeconds,
 } from '../units.ts';
+import { chargedProgram, type Charges } from './charged-program.ts';
 import { freeCopies } from './free-copies.ts';
 import { gradientRoots } from './gradient-roots.ts';
 import { type GraphUnits, graphUnits, type PassOf } from './graph-units.ts';
-import { NarrowGathers } from './moves/narrow-gathers.ts';
-import { localBytes, type Move, PARTS, PendingSums, type Step } from './moves/pending-sums.ts';
-import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';
+import { localBytes, PendingSums } from './moves/pending-sums.ts';
+import { dataExtras, unitTraffic } from './moves/plan-collectives.ts';
 import { coreParameters } from './parameters.ts';
 import { planStates, type StagedStates } from './plan-states.ts';
-import { programKernels } from './program-kernels.ts';
 import type { RoutedPart } from './routed-part.ts';
-import {
-  type GatheredRepeats,
-  gatheredRepeats,
-  groupedRepeats,
-  isSavedAsTaken,
-} from './saved/key-values.ts';
+import { type GatheredRepeats, gatheredRepeats, groupedRepeats } from './saved/key-values.ts';
 import { priceModuleSets } from './saved/layer-modules.ts';
 import { type LossValues, lossValues } from './saved/loss-values.ts';
 import { fusedCalls } from './saved/made-again.ts';
@@ -71,40 +62,16 @@ interface ReaderOptions {
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
-  private readonly system: StepSystem | undefined;
   private readonly statesApart: boolean;
   private readonly recomputes: boolean;
+  private readonly system: StepSystem | undefined;
   private readonly routed: RoutedPart | undefined;
   readonly graphUnits: GraphUnits;
   private readonly routes: Routes;
-  /**
-   * Seconds by node: compute with nothing moved, collectives of activations, and of recomputed
-   * calls.
-   */
-  private readonly compute: Float64Array;
-  /** Kernels and collectives that the host launches. */
-  private readonly kernels: Float64Array;
-  private readonly communication: Float64Array;
-  /** Seconds of those collectives over `cp` alone, by node. */
-  private readonly contextSeconds: Float64Array;
-  /** Seconds of those collectives that are gathers and scatters over `tp` alone. */
-  private readonly tensorParts: Float64Array;
-  /**
-   * Seconds of each unit that a step has once, whatever its microbatches: gradients on their way
-   * out.
-   */
-  readonly stepSeconds: Float64Array;
-  /** Those seconds that lay gradients out again. */
-  private readonly relaidSeconds: Float64Array;
-  private readonly moves: Move[] = [];
-  /** Bytes of the copies that stay from the forward to the backward pass instead of their value. */
-  private readonly copyBytes = new Map<number, number>();
+  private readonly charges: Charges;
   /** Parameter (node) whose gradient a value is, from where only views follow. */
   private readonly gradientOf: Int32Array;
   private readonly pendingSums: PendingSums;
-  /** Exchanges that the backward pass finds done, and the node that makes what they move. */
-  private readonly saved: { readonly producer: number; readonly steps: readonly Step[] }[] = [];
-  private readonly gathers: NarrowGathers;
   private readonly repeats: readonly GatheredRepeats[];
   /** Their calls: what they make is not kept, and made again in the backward pass. */
   private readonly repeated: ReadonlySet<number>;
@@ -118,166 +85,39 @@ export class PlanReader {
     private readonly table: OperatorTable,
     { system, statesApart = false, recomputes = false, routed }: ReaderOptions = {},
   ) {
-    const { graph, flow } = model;
-    this.system = system;
     this.statesApart = statesApart;
     this.recomputes = recomputes;
+    this.system = system;
     this.routed = routed;
     const free = system === undefined ? undefined : freeCopies(model, choice, table);
-    this.graphUnits = graphUnits(graph, flow.phases, layers, table, free);
+    this.graphUnits = graphUnits(model.graph, model.flow.phases, layers, table, free);
     this.routes = new Routes(model, choice);
     this.gradientOf = gradientRoots(model, table);
-    this.gathers = new NarrowGathers(model, this.graphUnits, table, system);
     this.repeats = gatheredRepeats(model, this.routes);
     this.repeated = new Set(this.repeats.flatMap((r) => r.nodes));
     this.unkeptRepeats =
       system?.software.memory?.groupedKeys === true ? groupedRepeats(model, this.repeated) : [];
-    this.compute = new Float64Array(graph.nodes.length);
-    this.kernels = new Float64Array(graph.nodes.length);
-    this.communication = new Float64Array(graph.nodes.length);
-    this.contextSeconds = new Float64Array(graph.nodes.length);
-    this.tensorParts = new Float64Array(graph.nodes.length);
-    this.stepSeconds = new Float64Array(this.graphUnits.count);
-    this.relaidSeconds = new Float64Array(this.graphUnits.count);
-    graph.nodes.forEach((_, n) => {
-      const entry = model.strategies.nodes[n];
-      if (entry === null) return;
-      const seconds = model.nodeSeconds.get(entry.content);
-      const s = choice[model.nodeVariable[n]];
-      this.compute[n] = seconds?.compute[s] ?? 0;
-      this.communication[n] = seconds?.internal[s] ?? 0;
+    this.charges = chargedProgram({
+      ...{ model, choice, table, system, statesApart, routed },
+      ...{ units: this.graphUnits, routes: this.routes },
+      ...{ gradientOf: this.gradientOf, repeated: this.repeated },
     });
-    if (system !== undefined) this.priceKernels(system);
-    // Kernels of grouped queries read keys as they are: the copies that the program writes cost
-    // what they cost other plans, for the rows of a rank.
-    const cp = model.space.mesh.names.indexOf('cp');
-    for (const n of this.repeated) this.compute[n] /= model.space.mesh.sizes[cp];
-    for (const use of this.inOrder()) if (!this.isRoutedUse(use)) this.walk(use);
-    this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.moves);
+    this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.charges.moves);
   }
 
-  /** Prices every call as a kernel of the software, or its share of one. */
-  private priceKernels(system: StepSystem): void {
-    const { graph, flow, strategies, space, nodeVariable } = this.model;
-    const bytesOf = (n: number): number =>
-      this.isRouted(n)
-        ? valueBytes(graph.nodes[n].type) / space.mesh.size
-        : flow.results[n].reduce(
-            (most, v) => (v < 0 ? most : Math.max(most, this.valueBytes(v))),
-            0,
-          );
-    const contextOf = (n: number): TypedContext | undefined => {
-      const entry = strategies.nodes[n];
-      return entry?.call === undefined
-        ? undefined
-        : localCall(entry, this.choice[nodeVariable[n]], space);
-    };
-    const made = programKernels(
-      { graph, units: this.graphUnits, table: this.table, bytesOf, contextOf },
-      system,
-    );
-    this.compute.set(made.seconds);
-    this.kernels.set(made.kernels);
-    graph.nodes.forEach((_, n) => {
-      if (this.isRouted(n)) this.compute[n] = this.kernels[n] = this.communication[n] = 0;
-    });
+  /** Seconds of each unit that a step has once, whatever its microbatches. */
+  get stepSeconds(): Float64Array {
+    return this.charges.stepSeconds;
   }
 
   private isRouted(n: number): boolean {
     return this.routed?.isRouted[n] === true;
   }
 
-  /** Tells whether a use is inside a routed block, or between one and what is around it. */
-  private isRoutedUse({ value, at }: Use): boolean {
-    if (this.routed === undefined) return false;
-    const { node } = this.model.flow.values[value];
-    return (
-      this.isRouted(node) ||
-      (at.kind === 'input' && this.isRouted(at.node)) ||
-      this.routed.parameters.has(this.graphUnits.root[node])
-    );
-  }
-
-  /** Shared copies are made by the first use in program order. */
-  private inOrder(): Use[] {
-    const at = (use: Use): number =>
-      use.at.kind === 'input' ? use.at.node : Number.MAX_SAFE_INTEGER;
-    return this.model.uses
-      .map((use, i) => ({ use, i }))
-      .sort((a, b) => at(a.use) - at(b.use) || a.i - b.i)
-      .map(({ use }) => use);
-  }
-
-  private walk(use: Use): void {
-    const { flow, redistributor } = this.model;
-    const type = movedType(flow.values[use.value]);
-    const steps: Step[] = [];
-    const hops = this.routes.of(use);
-    const kept = hops.some((hop) => hop.kept === true);
-    for (const { from, to, copy } of hops) {
-      if (copy === 'reused') continue;
-      const plan = redistributor.plan(type, from, to);
-      if (plan === undefined) throw internalError('a chosen redistribution is refused');
-      for (const step of plan.steps) steps.push(this.gathers.stepOf(use, step));
-    }
-    const exchanged =
-      steps.some((s) => s.kind === 'all_to_all') &&
-      isSavedAsTaken(this.model, this.routes, this.table, use);
-    const producer = flow.values[use.value].node;
-    if (exchanged) this.saved.push({ producer, steps: steps.splice(0) });
-    const node = use.at.kind === 'input' ? use.at.node : producer;
-    const kind: Move['kind'] =
-      this.graphUnits.weight[producer] === 1
-        ? 'weight'
-        : this.isGradient(use)
-          ? 'gradient'
-          : 'activation';
-    this.moves.push({ use, kind, node, steps, kept });
-    const [copied] = hops;
-    if (kept && kind === 'activation')
-      this.copyBytes.set(use.value, localBytes(this.model, use.value, copied.to));
-    const charged =
-      this.statesApart && kind !== 'activation'
-        ? steps.filter((step) => !COLLECTIVES.has(step.kind))
-        : steps;
-    this.charge(use, { kind, node, steps: charged });
-  }
-
-  /** Charges a move to its call, or to the step of its unit. */
-  private charge(use: Use, { kind, node, steps }: Pick<Move, 'kind' | 'node' | 'steps'>): void {
-    const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
-    // Parameters on the model dims are used as stored, or sliced for nothing; what does move is
-    // paid with the call.
-    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input')) {
-      this.stepSeconds[this.graphUnits.unit[node]] += seconds;
-      // Sums are priced together with those over data ranks (`CoreParameter.pending`).
-      for (const step of steps)
-        if (step.kind === 'all_to_all' || step.kind === 'all_gather')
-          this.relaidSeconds[this.graphUnits.unit[node]] += step.seconds;
-    } else {
-      this.communication[node] += seconds;
-      const { names } = this.model.space.mesh;
-      for (const step of steps) {
-        const over = (name: string): boolean => step.meshDims.every((d) => names[d] === name);
-        if (PARTS.has(step.kind) && over('tp')) this.tensorParts[node] += step.seconds;
-        if (COLLECTIVES.has(step.kind)) this.kernels[node]++;
-        if (!COLLECTIVES.has(step.kind) || !over('cp')) continue;
-        this.contextSeconds[node] += step.seconds;
-      }
-    }
-  }
-
   /** Tells whether what a node makes is a parameter or the gradient of one. */
   private isState(n: number): boolean {
     if (this.graphUnits.weight[n] === 1) return true;
     return this.model.flow.results[n].some((v) => v >= 0 && this.gradientOf[v] >= 0);
-  }
-
-  /** Tells whether a use moves the gradient of a parameter on its way out. */
-  private isGradient({ at, value }: Use): boolean {
-    if (this.gradientOf[value] < 0) return false;
-    if (at.kind !== 'input') return true;
-    return this.model.flow.results[at.node].some((v) => v >= 0 && this.gradientOf[v] >= 0);
   }
 
   /** @param asked also priced with this recomputed */
@@ -313,7 +153,7 @@ export class PlanReader {
       keptBytes: record((run) => run.bytes[u]),
       temporaryBytes: temporary[u],
       boundaryBytes: boundary[u],
-      stepSeconds: this.relaidSeconds[u],
+      stepSeconds: this.charges.relaidSeconds[u],
       ...context(u),
     }));
   }
@@ -383,7 +223,7 @@ export class PlanReader {
     const names = this.recomputedNames(policy);
     const made = this.pendingSums.madeBefore(names);
     const exchanges = (u: number): number =>
-      this.saved
+      this.charges.saved
         .filter(({ producer: n }) => unit[n] === u && names.has(graph.nodes[n].name))
         .reduce((total, { steps }) => total + steps.reduce((t, step) => t + step.seconds, 0), 0);
     return this.sums((n) => names.has(graph.nodes[n].name)).map((s, u) => ({
@@ -407,11 +247,12 @@ export class PlanReader {
     }));
     this.model.graph.nodes.forEach((node, n) => {
       if (!accepts(n)) return;
-      out[unit[n]].compute += this.compute[n];
-      out[unit[n]].communication += this.communication[n];
-      out[unit[n]].kernels += this.kernels[n];
-      out[unit[n]].tensorParts += this.tensorParts[n];
-      if (this.table.get(node.target)?.cls === 'matmul') out[unit[n]].products += this.compute[n];
+      out[unit[n]].compute += this.charges.compute[n];
+      out[unit[n]].communication += this.charges.communication[n];
+      out[unit[n]].kernels += this.charges.kernels[n];
+      out[unit[n]].tensorParts += this.charges.tensorParts[n];
+      if (this.table.get(node.target)?.cls === 'matmul')
+        out[unit[n]].products += this.charges.compute[n];
     });
     return out;
   }
@@ -438,8 +279,8 @@ export class PlanReader {
         const add = (of: (n: number) => number): number =>
           list.reduce((total, n) => total + of(n), 0);
         return {
-          seconds: add((n) => this.contextSeconds[n]),
-          attentionSeconds: add((n) => (isAttention(n) ? this.compute[n] : 0)),
+          seconds: add((n) => this.charges.contextSeconds[n]),
+          attentionSeconds: add((n) => (isAttention(n) ? this.charges.compute[n] : 0)),
         };
       };
       const forward = sum((n) => pass[n] === 'forward');
@@ -490,7 +331,8 @@ export class PlanReader {
     const isAgain = isAttention && modulesOf(policy).includes('core_attn');
     const results = isAgain ? flow.results[n].slice(0, 1) : flow.results[n];
     const bytes = [...results].reduce(
-      (sum, v) => (v < 0 ? sum : sum + (this.copyBytes.get(v) ?? this.pendingSums.keptBytes(v))),
+      (sum, v) =>
+        v < 0 ? sum : sum + (this.charges.copyBytes.get(v) ?? this.pendingSums.keptBytes(v)),
       0,
     );
     return bytes + (isAttention && !isAgain ? this.scoreBytes(n) : 0);
@@ -529,14 +371,20 @@ export class PlanReader {
   }
 
   parameters(): CoreParameter[] {
-    return coreParameters(this.model, this.choice, this.graphUnits, this.moves, this.pending());
+    return coreParameters(
+      this.model,
+      this.choice,
+      this.graphUnits,
+      this.charges.moves,
+      this.pending(),
+    );
   }
 
   /** Model dims over which each parameter's gradient is pending where it is made. */
   private pending(): Map<number, string[]> {
     const { space } = this.model;
     const out = new Map<number, string[]>();
-    for (const { use } of this.moves) {
+    for (const { use } of this.charges.moves) {
       const parameter = this.gradientOf[use.value];
       if (parameter < 0) continue;
       const from = this.routes.owned(use.value);
@@ -558,7 +406,8 @@ export class PlanReader {
     optimizer?: Optimizer,
     pipeline?: Omit<StagedStates, 'ends'>,
   ): ReturnType<typeof planStates> {
-    const { model, choice, routes, graphUnits: units, moves, gradientOf } = this;
+    const { model, choice, routes, graphUnits: units, gradientOf } = this;
+    const { moves } = this.charges;
     const staged = pipeline === undefined ? undefined : { ...pipeline, ends: this.ends() };
     return planStates({
       model,
@@ -586,10 +435,10 @@ export class PlanReader {
   }
 
   traffic(): CoreTraffic[] {
-    return unitTraffic(this.model, this.graphUnits, this.moves, this.repeated);
+    return unitTraffic(this.model, this.graphUnits, this.charges.moves, this.repeated);
   }
 
   extras(): DataExtra[] {
-    return dataExtras(this.model, this.choice, this.graphUnits, this.moves);
+    return dataExtras(this.model, this.choice, this.graphUnits, this.charges.moves);
   }
 }
