@@ -276,13 +276,17 @@ describe('layout strings', () => {
   });
 });
 
-it('a batch is cut into as many microbatches as divide it, up to four a device', () => {
+it('a batch is cut into as many microbatches as divide it, up to four a device, with a sequence for each data rank', () => {
   const counts = [
-    [64, 4],
-    [6, 1],
-    [7, 2],
-    [12, 2],
-    [1, 8],
-  ].map(([batch, devices]) => defaultMicrobatches(batch, devices));
-  expect(counts).toEqual([16, 3, 7, 6, 1]);
+    [64, 4, 1],
+    [6, 1, 1],
+    [7, 2, 1],
+    [12, 2, 1],
+    [1, 8, 1],
+    [8, 2, 4],
+    [64, 4, 16],
+    // No number of them leaves four ranks as many sequences.
+    [6, 2, 4],
+  ].map(([batch, devices, dataRanks]) => defaultMicrobatches(batch, devices, dataRanks));
+  expect(counts).toEqual([16, 3, 7, 6, 1, 2, 4, 6]);
 });

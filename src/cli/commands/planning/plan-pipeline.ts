@@ -27,6 +27,9 @@ import type { PlanTask } from './plan-task.ts';
 
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 
+/** Mesh dims whose devices share the sequences of a batch. */
+const OF_ONE_BATCH: ReadonlySet<string> = new Set(['tp', 'sp', 'cp']);
+
 /**
  * The request of `--pp`, with the number of sequences in the program to plan: those of one
  * microbatch.
@@ -79,9 +82,14 @@ export function askedPipeline(
   if (options.forward === true)
     throw usage('--forward does not go with --pp', 'a pipeline runs a training step.');
   const { pp: devices } = options;
-  const { batch = devices * parseMesh(request.mesh).size } = options;
+  const mesh = parseMesh(request.mesh);
+  const { batch = devices * mesh.size } = options;
   const { schedule, virtual } = askedSchedule(options);
-  const { microbatches = defaultMicrobatches(batch, devices) } = options;
+  const dataRanks = mesh.dims.reduce(
+    (ranks, { name, size }) => (OF_ONE_BATCH.has(name) ? ranks : ranks * size),
+    1,
+  );
+  const { microbatches = defaultMicrobatches(batch, devices, dataRanks) } = options;
   if (batch % microbatches !== 0)
     throw usage(
       `${microbatches} microbatches do not divide a batch of ${batch}`,
