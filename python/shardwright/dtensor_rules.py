@@ -59,7 +59,7 @@ def _drawn(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     into: DTensor = next(arg for arg in args if isinstance(arg, DTensor))
     mesh = into.device_mesh
     if mesh not in _MESHES:
-        return _without_handler(op, args, kwargs)
+        return without_handler(op, args, kwargs)
     if into._local_tensor.is_meta:
         return into if op._schema.is_mutable else op(*(_meta_of(arg) for arg in args), **kwargs)
     # A tensor that is overwritten, or that only lends its sizes, is not gathered.
@@ -98,7 +98,7 @@ def _put_where(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     mask = indices[0] if len(indices) == 1 else None
     is_mask = isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.shape == into.shape
     if not is_mask or not isinstance(into, DTensor) or into.device_mesh not in _MESHES or values.numel() != 1:
-        return _without_handler(op, args, kwargs)
+        return without_handler(op, args, kwargs)
     part = placed_like(into, mask).to_local()
     op(into._local_tensor, [part], whole_of(values).to(into._local_tensor.device), *args[3:], **kwargs)
     return into
@@ -164,7 +164,8 @@ def _written_plain(tail: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _without_handler(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def without_handler(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls an operator as DTensor does where nothing of ours is asked."""
     handlers: Any = DTensor._op_dispatcher._custom_op_handlers
     own = handlers.pop(op)
     try:

@@ -14,6 +14,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
+from .dtensor_rules import without_handler
 from .errors import MismatchError
 from .loading import whole_of
 
@@ -77,11 +78,4 @@ def _whole(value: Any) -> Any:
 def _as_before(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls an operator as if it were not asked here."""
     before = _BEFORE[op]
-    if before is not None:
-        return before(op, args, kwargs)
-    handlers: Any = DTensor._op_dispatcher._custom_op_handlers
-    own = handlers.pop(op)
-    try:
-        return op(*args, **kwargs)
-    finally:
-        handlers[op] = own
+    return before(op, args, kwargs) if before is not None else without_handler(op, args, kwargs)

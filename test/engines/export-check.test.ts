@@ -9,6 +9,7 @@ import { afterAll, expect, test } from 'vitest';
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { runningPlans } from '../export/running-plans.ts';
 import { type Checked, startChecks } from './support/checks.ts';
+import { torchrun } from './support/torchrun.ts';
 
 /**
  * `check.py` of `export --target torch --check`: four processes at small sizes beside one, and a
@@ -21,20 +22,10 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** As a user starts it. */
 function launched(): Omit<Checked, 'status'> & { readonly status: number | null } {
-  const { status, stdout, stderr } = spawnSync(
-    python,
-    [
-      '-m',
-      'torch.distributed.run',
-      '--log-dir',
-      folder,
-      '--standalone',
-      '--nproc-per-node',
-      '4',
-      join(folder, 'check.py'),
-    ],
-    { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } },
-  );
+  const { status, stdout, stderr } = spawnSync(python, torchrun(folder, join(folder, 'check.py')), {
+    encoding: 'utf8',
+    env: { ...process.env, OMP_NUM_THREADS: '1' },
+  });
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(stderr);
   return { ...(JSON.parse(line) as Omit<Checked, 'status'>), status };

@@ -15,6 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 
 import { FULL } from '../support/full.ts';
+import { torchrun } from './support/torchrun.ts';
 import { losses, lossesAlone } from './support/train-mlp.ts';
 
 /**
@@ -82,20 +83,11 @@ test(
     };
     expect(version).toContain(manifest.version);
     if (!FULL) return;
-    const run = spawnSync(
-      own,
-      [
-        '-m',
-        'torch.distributed.run',
-        '--log-dir',
-        folder,
-        '--standalone',
-        '--nproc-per-node',
-        '4',
-        join(root, 'examples/train_mlp.py'),
-      ],
-      { env, cwd: folder, encoding: 'utf8' },
-    );
+    const run = spawnSync(own, torchrun(folder, join(root, 'examples/train_mlp.py')), {
+      env,
+      cwd: folder,
+      encoding: 'utf8',
+    });
     expect(run.status, run.stderr.slice(0, 6000)).toBe(0);
     const found = losses(run.stdout);
     const single = lossesAlone(python);

@@ -9,6 +9,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import { FULL } from '../support/full.ts';
+import { torchrun } from './support/torchrun.ts';
 
 /**
  * `examples/train_llama` as its README says, on this machine: under torchrun, by its SLURM script
@@ -77,21 +78,7 @@ describe('a small Llama, by its plan', () => {
   );
 
   test('four processes under torchrun, with the collectives that the README counts', () => {
-    expectCurve(
-      losses(
-        run(
-          '-m',
-          'torch.distributed.run',
-          '--log-dir',
-          folder,
-          '--standalone',
-          '--nproc-per-node',
-          '4',
-          join(example, 'train.py'),
-        ),
-      ),
-      2,
-    );
+    expectCurve(losses(run(...torchrun(folder, join(example, 'train.py')))), 2);
     const { collectives } = JSON.parse(
       readFileSync(join(folder, 'plan/torch/collectives.json'), 'utf8'),
     ) as { collectives: { kind: string }[] };
